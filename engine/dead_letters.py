@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..settings.frozen import frozen
 from .context import BrokerContext, HostContext
-from .messages.dead_letter import EXPIRED, REJECTED, dead_letter
+from .messages.dead_letter import DELIVERY_LIMIT, EXPIRED, REJECTED, dead_letter
 from .messages.message import Message
 from .publishing.auto_created import targets_of
 from .publishing.publish import publish_dead_letter
@@ -90,7 +90,9 @@ class DeadLetters:
         rules, options = queue.rules, broker.options
         if rules.dead_letter_exchange is not None:
             targets = [(target, rules.dead_letter_routing_key)]
+            client_reasons: tuple[str, ...] = (REJECTED,)  # as in RabbitMQ
         else:
+            client_reasons = (REJECTED, DELIVERY_LIMIT)  # each attempt needs a client
             makes_missing = rules.makes_missing_queues and queue.may_make_queues
             resources = rules.resources_of(reason)
             targets = [*targets_of(host, target, queue.address, resources, makes_missing=makes_missing)]
@@ -106,6 +108,7 @@ class DeadLetters:
                 with_hornetq_names=options.legacy_hornetq_headers,
                 continues_deaths=options.continues_deaths,
                 with_last_death=options.tells_last_death,
+                client_reasons=client_reasons,
             )
             with broker.sites.at(site):
                 reached, taken = publish_dead_letter(host, letter)

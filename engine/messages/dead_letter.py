@@ -30,21 +30,26 @@ DELIVERY_COUNT = "x-delivery-count"
 
 @slotted
 class DeadLetter:
-    """A copy of a dead message, to be published with its envelope. `deaths`: the encoded x-death, newest first."""
+    """A copy of a dead message, to be published with its envelope. `deaths`: the encoded x-death, newest first.
+
+    `client_reasons`: reasons of deaths that a client caused. A cycle in which there is one does not go round by itself.
+    """
 
     content: bytes
     envelope: Envelope
     deaths: bytes
     reason: str
+    client_reasons: tuple[str, ...]
 
     def would_cycle(self, queue_name: str) -> bool:
-        """Whether the message has died in this queue, and no client has rejected it since then."""
-        if self.reason == REJECTED or not any(entry in self.deaths for entry in _queue_encodings(queue_name)):
+        """Whether the message has died in this queue, and no client has caused a death since then."""
+        reasons = self.client_reasons
+        if self.reason in reasons or not any(entry in self.deaths for entry in _queue_encodings(queue_name)):
             return False
         for item in decode_array(self.deaths):
             death = item.value
             assert isinstance(death, dict)
-            if text_of(death, "reason") == REJECTED:
+            if text_of(death, "reason") in reasons:
                 return False
             if text_of(death, "queue") == queue_name:
                 return True
@@ -63,6 +68,7 @@ def dead_letter(
     with_hornetq_names: bool = False,
     continues_deaths: bool = True,
     with_last_death: bool = False,
+    client_reasons: tuple[str, ...] = (REJECTED,),
 ) -> DeadLetter:
     """The copy of a message that died in `queue`, to be published to `exchange`.
 
@@ -70,7 +76,8 @@ def dead_letter(
     which is cut if it is too long, it has no CC. `address`: where the message died, if the copy goes to a dead-letter
     or expiry address. The copy then has the headers `_AMQ_ORIG_*` (address-settings page 5.6, 6.7);
     `with_hornetq_names`: also as `_HQ_ORIG_*`. `continues_deaths`: keep an x-death that a client published.
-    `with_last_death`: set headers x-last-death-*. O(octets): earlier deaths that the broker recorded are not decoded.
+    `with_last_death`: set headers x-last-death-*. `client_reasons`: see `DeadLetter`. O(octets): earlier deaths that
+    the broker recorded are not decoded.
     """
     if routing_key is not None:
         routing_key = _short(routing_key)
@@ -113,7 +120,7 @@ def dead_letter(
     envelope.cause_id, envelope.first_id = message.id, message.first_id
     if routing_key is None:
         envelope.copies = copies
-    return DeadLetter(NATIVE.join(new_header, body), envelope, deaths, reason)
+    return DeadLetter(NATIVE.join(new_header, body), envelope, deaths, reason, client_reasons)
 
 
 def _short(routing_key: str) -> str:

@@ -216,6 +216,37 @@ def test_what_only_expires_goes_round_once(at: Make) -> None:
     assert desk.counts() == (0, 0, 0)
 
 
+def test_attempts_send_a_message_round_as_long_as_clients_fail(at: Make) -> None:
+    """Two queues are each other's dead-letter address: each round needs a client, so nothing goes round by itself."""
+    desk = at(
+        settings(
+            a={"max_delivery_attempts": 1, "dead_letter_address": "b"},
+            b={"max_delivery_attempts": 1, "dead_letter_address": "a"},
+        ),
+        q=False,
+    )
+    for queue in ("a", "b"):
+        desk.declare(queue)
+    desk.publish("A", key="a")
+    for queue in "abab":
+        fail(desk, queue)
+    deaths = desk.must_get("a").headers["x-death"]
+    assert [(death["queue"], death["count"], death["reason"]) for death in deaths] == [
+        ("b", 2, "delivery_limit"),
+        ("a", 2, "delivery_limit"),
+    ]
+
+
+def test_a_limit_of_deliveries_ends_a_cycle_of_exchanges(at: Make) -> None:
+    """As in RabbitMQ, where a dead-letter exchange, and not an address, leads back to the queue."""
+    desk = at(x_max_delivery_attempts=1, x_dead_letter_exchange="", x_dead_letter_routing_key="b")
+    desk.declare("b", x_max_delivery_attempts=1, x_dead_letter_exchange="", x_dead_letter_routing_key="q")
+    desk.publish("A")
+    fail(desk)
+    fail(desk, "b")
+    assert (desk.counts(), desk.counts("b")) == ((0, 0, 0), (0, 0, 0))
+
+
 def test_l15_refused_for_good_is_dead_at_once(at: Make) -> None:
     """requeue=false on the first delivery."""
     desk = at(x_max_delivery_attempts=9, x_redelivery_delay=1000, x_dead_letter_address="D")
