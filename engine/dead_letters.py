@@ -17,7 +17,7 @@ from .messages.message import Message
 from .publishing.auto_created import targets_of
 from .publishing.publish import publish_dead_letter
 from .queues.queue import Queue
-from .rules.queue_rules import NO_RULES, QueueRules
+from .rules.queue_rules import NO_RULES, AutoCreatedQueue, QueueRules
 
 #: Units of effort for dead letters at the end of one turn (about 3 to 5 ms).
 DEAD_LETTERS_EFFORT = 2_000
@@ -94,7 +94,7 @@ class DeadLetters:
         else:
             client_reasons = (REJECTED, DELIVERY_LIMIT)  # each attempt needs a client
             makes_missing = rules.makes_missing_queues and queue.may_make_queues
-            resources = rules.resources_of(reason)
+            resources = _resources_of(queue, reason)
             targets = [*targets_of(host, target, queue.address, resources, makes_missing=makes_missing)]
         for exchange, key in targets:
             letter = dead_letter(
@@ -153,8 +153,14 @@ def _targets_of(host: HostContext, queue: Queue, rules: QueueRules) -> Iterator[
         if target is None:
             continue
         yield host.router.resolve_address(target, queue.address)
-        if (resources := rules.resources_of(reason)) is not None:
-            yield "", f"{resources.prefix}{queue.address}{resources.suffix}"
+        if (resources := _resources_of(queue, reason)) is not None:
+            yield "", resources.name_for(queue.address)
+
+
+def _resources_of(queue: Queue, reason: str) -> AutoCreatedQueue | None:
+    """The queue that is created for this queue's dead letters; None: none, or it would be this queue itself."""
+    resources = queue.rules.resources_of(reason)
+    return None if resources is None or resources.name_for(queue.address) == queue.name else resources
 
 
 def _queues_at(host: HostContext, exchange_name: str, key: str | None) -> Iterable[Queue]:

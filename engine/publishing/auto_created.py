@@ -37,7 +37,7 @@ def targets_of(
                 host.broker.unroutable_letters.on_made(host.name, name, target)
                 return [("", name)]
         return [(exchange, key)]
-    name = f"{resources.prefix}{address}{resources.suffix}"
+    name = resources.name_for(address)
     exchange, key = host.router.resolve_address(target, address)
     if not exchange and (target.startswith("queue:") or key in host.queues):
         is_there = host.queues.create_missing(name, address=key)

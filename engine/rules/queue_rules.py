@@ -50,6 +50,10 @@ class AutoCreatedQueue:
     prefix: str
     suffix: str
 
+    def name_for(self, address: str) -> str:
+        """The queue's name."""
+        return f"{self.prefix}{address}{self.suffix}"
+
 
 @frozen
 class DelayedRetry:

@@ -247,6 +247,19 @@ def test_a_limit_of_deliveries_ends_a_cycle_of_exchanges(at: Make) -> None:
     assert (desk.counts(), desk.counts("b")) == ((0, 0, 0), (0, 0, 0))
 
 
+@pytest.mark.parametrize("what", ["dead_letter", "expiry"])
+def test_resources_with_the_name_of_the_queue_are_not_created(at: Make, what: str) -> None:
+    """Without prefix and suffix they would be the queue itself: its dead go to the address, as without resources."""
+    resources = {f"auto_create_{what}_resources": True, f"{what}_queue_prefix": "", f"{what}_address": "D"}
+    desk = at(settings(q={"max_delivery_attempts": 1, "expiry_delay": 100, **resources}))
+    desk.publish("A")
+    if what == "expiry":
+        desk.advance_ms(100)
+    else:
+        fail(desk)
+    assert (desk.counts(), desk.all("D")) == ((0, 0, 0), "A")
+
+
 def test_l15_refused_for_good_is_dead_at_once(at: Make) -> None:
     """requeue=false on the first delivery."""
     desk = at(x_max_delivery_attempts=9, x_redelivery_delay=1000, x_dead_letter_address="D")
