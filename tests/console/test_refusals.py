@@ -147,6 +147,16 @@ def test_a_publish_that_a_queue_rejects(api: ApiClient) -> None:
     assert (refused.status, refused.reason) == (400, "rejected Unable to publish message. Check queue limits.")
 
 
+def test_headers_that_are_empty_are_kept(api: ApiClient) -> None:
+    """A table without keys is not the same as no table."""
+    assert api.ask("PUT", "queues/%2F/headed", {}).status == 201
+    given = {"routing_key": "headed", "payload": "", "payload_encoding": "string"}
+    for properties in ({"headers": {}}, {}):
+        assert api.ask("POST", "exchanges/%2F/amq.default/publish", {**given, "properties": properties}).status == 200
+    wanted = {"count": 2, "ackmode": "ack_requeue_true", "encoding": "auto"}
+    assert [one["properties"] for one in api.ask("POST", "queues/%2F/headed/get", wanted).json] == [{"headers": {}}, {}]
+
+
 @pytest.mark.parametrize("count, got", [(1.9, 1), (2.5, 2), (0.5, 0), (-1.5, 3), (1e3, 3), ("+2", 2)])
 def test_counts_with_a_fraction(count: Any, got: int, api: ApiClient) -> None:
     """The fraction is dropped; below 0 it is all there are."""

@@ -186,7 +186,7 @@ def _properties_of(command: str, given: object) -> dict[str, PropertyValue]:
             raise CommandError(f"{command}: {name}: expected a number from 0 to {largest}")
         found[name] = value
     headers = given.get("headers")
-    if headers:
+    if headers or headers == {}:
         try:
             found["headers"] = with_long_integers(table_of_json(headers))
         except ValueError as error:
