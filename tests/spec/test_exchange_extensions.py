@@ -249,6 +249,20 @@ def test_consistent_hash_counts_the_first_binding_of_a_queue(broker: SpecBroker)
     assert len(got["p.one"]) < 300
 
 
+@pytest.mark.parametrize("unbound, left", [("1", "2"), ("2", "1")])
+def test_consistent_hash_of_a_queue_that_stays_bound(unbound: str, left: str, broker: SpecBroker) -> None:
+    """In RabbitMQ a queue without one of its bindings gets nothing more."""
+    client = broker.open()
+    exchange(client, "p.x", HASH)
+    queue(client, "p.twice", ("p.x", "1"), ("p.x", "2"))
+    client.call("queue.unbind", queue="p.twice", exchange="p.x", routing_key=unbound)
+    client.publish("p.x", left, b"m", mandatory=True)
+    if broker.is_rabbitmq:
+        assert client.expect("basic.return").body == b"m"
+        return
+    client.wait_for_ready("p.twice", 1)
+
+
 def test_consistent_hash_without_bindings(broker: SpecBroker) -> None:
     """Nobody gets it: unroutable, or for the alternate exchange."""
     client = broker.open()

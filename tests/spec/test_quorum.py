@@ -180,6 +180,30 @@ def test_exclusive_consumers_do_not_exclude(single: bool, broker: SpecBroker) ->
     client.call("basic.consume", queue=Q, consumer_tag="c")
 
 
+def test_a_consumer_that_was_cancelled_is_none(broker: SpecBroker) -> None:
+    """RabbitMQ counts it as long as it has unacknowledged messages."""
+    client = broker.open()
+    declare(client)
+    publish(client, b"1")
+    client.call("basic.qos", prefetch_count=1)
+    client.call("basic.consume", queue=Q, consumer_tag="t")
+    client.expect("basic.deliver")
+    client.call("basic.cancel", consumer_tag="t")
+    assert client.count(Q) == (0, 1 if broker.is_rabbitmq else 0)
+
+
+def test_a_count_of_attempts_from_a_client(broker: SpecBroker) -> None:
+    """Of a dead letter RabbitMQ shows what the client sent."""
+    client = broker.open()
+    client.call("queue.declare", queue="p.dead")
+    declare(client, x_dead_letter_exchange="", x_dead_letter_routing_key="p.dead")
+    client.publish("", Q, b"1", headers={"x-delivery-count": 7})
+    client.wait_for_ready(Q, 1)
+    client.send("basic.reject", delivery_tag=client.take(Q)["delivery_tag"], requeue=False)
+    client.wait_for_ready("p.dead", 1)
+    assert count_of(client.take("p.dead")) == (7 if broker.is_rabbitmq else None)
+
+
 def test_prefetch_of_each_consumer(broker: SpecBroker) -> None:
     """qos(global=false) is fine."""
     client = broker.open()
