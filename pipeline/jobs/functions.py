@@ -133,7 +133,8 @@ def _audit(work: JobContext) -> Answer:
         "faults": by_fault,
         "checkpoints": len(work.tables.checkpoints()),
     }
-    if len(led := work.tables.takeovers()) > 1:
+    first_leads = 1 if work.tables.first_lsn() <= 1 else 0  # of the first leader, which took over from nobody
+    if len(led := work.tables.takeovers()) > first_leads:
         tables["allowed"] = EngineTable(engine, "allowed", _selected_rows(allowed(work.tables), work), outputs.ALLOWED)
         facts["leaders"] = [f"LSN {row['lsn']}, {row['ts'].isoformat()}: {row['reason']}" for row in led]
         facts["allowed"] = tables["allowed"].counts("duplicate")
