@@ -12,7 +12,7 @@ from told_events import BEGIN, answered, told
 
 pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
 from leveret.pipeline.jobs.audit import audit, fates
-from leveret.pipeline.jobs.backlog import depth
+from leveret.pipeline.jobs.backlog import blocked, depth
 from leveret.pipeline.jobs.failures import deadletters, loss, redelivery
 from leveret.pipeline.jobs.functions import JOBS, JobContext
 from leveret.pipeline.progress import Progress
@@ -141,3 +141,19 @@ def test_the_only_takeover_in_a_lake(engine: Any, base_lsn: int, duplicates: dic
     found = JOBS["audit"](JobContext("audit", tables, options, Progress("audit", io.StringIO())))
     assert (found.facts["faults"], found.facts.get("allowed", {})) == ({}, duplicates)
     assert len(found.facts.get("leaders", ())) == len(duplicates)
+
+
+def test_a_connection_that_waits_for_two_limits(engine: Any) -> None:
+    """At the same time: each wait ends with its own limit."""
+    waits = ((1, 0, "blocked", "memory", 0), (2, 10, "blocked", "store", 0), (3, 50, "unblocked", "store", 40))
+    text = '{"connection":"c","destination":"q","limit":"%s","waited_ms":%d}'
+    lines = [
+        f"{lsn} {ms} {kind} 0 conn_id=7 reason={text % (limit, waited)}"
+        for lsn, ms, kind, limit, waited in (*waits, (4, 90, "unblocked", "memory", 90))
+    ]
+    tables = told(engine, *lines)
+    rows = answered(tables, "blocked", blocked(tables))
+    assert {row.limit: ((row.until - BEGIN).total_seconds(), row.waited_ms) for row in rows} == {
+        "store": (0.05, 40),
+        "memory": (0.09, 90),
+    }
