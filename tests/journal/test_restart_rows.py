@@ -46,6 +46,19 @@ def test_r22_what_was_out_counts_again(memory: int | None) -> None:
     assert again.counts() == (0, 2, 0)
 
 
+def test_last_values_are_by_age_after_a_restart() -> None:
+    """Each key has its newest value; b2 stood at the place of b1, which the journal no longer has."""
+    desk = DurableDesk(SimulatedFiles())
+    desk.declare(x_last_value_key="key")
+    for body in ("a1", "b1", "c1", "b2"):
+        desk.publish(body, delivery_mode=2, headers={"key": body[0]})
+    desk.settle()
+    desk.peer.take()
+    assert [desk.must_get().body for _ in range(3)] == ["a1", "b2", "c1"]
+    again = cut(desk)
+    assert [again.must_get().body for _ in range(3)] == ["a1", "c1", "b2"]
+
+
 def test_d17_attempts_go_on_after_a_restart() -> None:
     """Three before, two after: dead at the fifth."""
     text = settings(q={"max_delivery_attempts": 5, "dead_letter_address": "D"})
