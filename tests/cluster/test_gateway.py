@@ -537,3 +537,18 @@ def test_a_member_that_hangs_makes_requests_patient_only_until_another_has_answe
     with gateway_of(never, well) as (gateway, _):
         gateway.read("/v3/kv/range", {})
         assert gateway._patient(1.0) == 1.0
+
+
+def test_the_end_of_an_earlier_lease_does_not_end_the_next_one() -> None:
+    """The answer to its last renewal comes when this node leads again, under another lease."""
+
+    def over(path: str, body: bytes) -> bytes:
+        return http(200, b'{"result":{"ID":"7","TTL":"0"}}')
+
+    with gateway_of(over) as (gateway, _):
+        coordinator = EtcdCoordinator(gateway.access, "t")
+        coordinator._leases = {Lease.LEADER: "9"}
+        assert not coordinator._renew(gateway, Lease.LEADER, "7")
+        assert coordinator._leases == {Lease.LEADER: "9"}
+        assert not coordinator._renew(gateway, Lease.LEADER, "9")
+        assert coordinator._leases == {}
