@@ -10,7 +10,7 @@ import trio
 import trio.testing
 from written_journal import JOURNAL_ID, WrittenJournal, node_id
 
-from leveret.cluster.agreement.events import Acknowledged, Event
+from leveret.cluster.agreement.events import Acknowledged, Event, LinkClosed
 from leveret.cluster.link import follower_links
 from leveret.cluster.link.feed import Feed, Position
 from leveret.cluster.link.feed_sender import Pending
@@ -79,6 +79,20 @@ def test_what_it_was_not_sent_it_cannot_acknowledge(tmp_path: Path, ack: Ack) ->
     assert bench.told == []
     bench.follower._handle(Ack(2, bench.journal.end))
     assert bench.told == [Acknowledged(node_id(7), 2, bench.journal.end)]
+
+
+def test_what_comes_with_the_end_of_its_link_is_not_heard(tmp_path: Path) -> None:
+    """The leader resigns for a message: those behind it are of a link that has ended."""
+    bench, told = Bench(tmp_path), list[Event]()
+
+    def report(event: Event) -> None:
+        told.append(event)
+        bench.follower.close("this node no longer leads")
+
+    bench.links.report = report
+    bench.follower._decoder.receive(encode(Ack(2, bench.middle)) + encode(Ack(2, bench.journal.end)))
+    bench.follower._handle_all()
+    assert told == [Acknowledged(node_id(7), 2, bench.middle), LinkClosed(node_id(7))]
 
 
 def test_a_copy_beside_is_no_journal_yet(tmp_path: Path) -> None:
