@@ -16,7 +16,7 @@ from leveret.cluster.link.feed import Feed, Position
 from leveret.cluster.link.feed_sender import Pending
 from leveret.cluster.link.follower_links import FollowerLinks, _FollowerLink
 from leveret.cluster.link.follower_segments import Read
-from leveret.cluster.link.frames import VERSION, Ack, Copy, FrameFault, Hello, Needs, No, Status, Welcome, encode
+from leveret.cluster.link.frames import VERSION, Ack, Copy, FrameFault, Hello, Needs, No, Order, Status, Welcome, encode
 from leveret.cluster.link.options import LinkOptions
 from leveret.cluster.link.stream import Declined, LinkFault
 from leveret.journal import TermTable, reader_offsets
@@ -299,6 +299,28 @@ def test_a_follower_that_is_heard_keeps_its_link(tmp_path: Path) -> None:
 
     with ours, theirs:
         run(bench, sender, script)
+
+
+def test_an_order_is_sent_once_and_at_once(tmp_path: Path) -> None:
+    """Else a node that was drained and revived would be drained again and again, and reload its files each beacon."""
+    bench = Bench(tmp_path)
+    sent: list[bytes] = []
+
+    async def script() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(bench.follower._beacon)
+            await later(1.2)
+            bench.follower.order("drain")
+            await trio.testing.wait_all_tasks_blocked()
+            assert sent == [encode(Order("drain"))]
+            bench.follower.order("revive")
+            await later(1.2)
+            nursery.cancel_scope.cancel()
+
+    sender = FeedSender()
+    sender.beacon = lambda beacon, orders: sent.extend([orders] if orders else [])  # type: ignore[method-assign]
+    run(bench, sender, script)
+    assert sent == [encode(Order("drain")), encode(Order("revive"))]
 
 
 def test_a_leader_has_room_for_so_many_followers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
