@@ -301,6 +301,16 @@ def test_a_follower_that_is_heard_keeps_its_link(tmp_path: Path) -> None:
         run(bench, sender, script)
 
 
+def test_how_far_a_follower_is_behind_is_not_told_over_segments(tmp_path: Path) -> None:
+    """Offsets of two files say nothing together; they would say that it is ahead."""
+    bench = Bench(tmp_path, wants_copy=True)
+    bench.follower.sender = SimpleNamespace(sent=0)  # type: ignore[assignment]
+    assert bench.follower.feed.position.base_lsn < bench.follower.feed.tail.base_lsn
+    assert bench.follower.statistics().behind_octets is None
+    bench.follower.feed.position = bench.follower.feed.tail
+    assert bench.follower.statistics().behind_octets == 0
+
+
 def test_an_order_is_sent_once_and_at_once(tmp_path: Path) -> None:
     """Else a node that was drained and revived would be drained again and again, and reload its files each beacon."""
     bench = Bench(tmp_path)
