@@ -552,3 +552,23 @@ def test_the_end_of_an_earlier_lease_does_not_end_the_next_one() -> None:
         assert coordinator._leases == {Lease.LEADER: "9"}
         assert not coordinator._renew(gateway, Lease.LEADER, "9")
         assert coordinator._leases == {}
+
+
+def test_a_request_that_was_given_up_does_not_stop_the_next_one() -> None:
+    """A node that stops gives up one lease after the other, each within a second."""
+
+    def hanging(path: str, body: bytes) -> bytes | None:
+        return None if b'"7"' in body else http(200, b'{"header":{"revision":"7"}}')
+
+    with gateway_of(hanging) as (gateway, (member,)):
+
+        async def main() -> None:
+            coordinator = EtcdCoordinator(gateway.access, "t")
+            coordinator._leases = {Lease.LEADER: "7", Lease.NODE: "8"}
+            with trio.move_on_after(0.3) as asking:
+                await coordinator.end_lease(Lease.LEADER)
+            assert asking.cancelled_caught
+            await coordinator.end_lease(Lease.NODE)
+
+        trio.run(main)
+        assert "/v3/lease/revoke" in member.requests
