@@ -183,3 +183,14 @@ def test_a_channel_that_is_closed_does_not_count() -> None:
     for closed, opened in ((1, 3), (2, 1), (3, 2)):
         peer.call(closed, C.Channel.Close, reply_code=200, class_id=0, method_id=0)
         assert isinstance(peer.call(opened, C.Channel.Open), C.Channel.OpenOk)
+
+
+def test_a_queue_that_was_only_looked_for_is_the_last_one_of_its_channel() -> None:
+    """An empty name then means it, as in RabbitMQ."""
+    pair = Pair()
+    other, peer = pair.open(1), pair.open(1)
+    other.call(1, C.Queue.Declare, queue="seen")
+    other.send(publish(1, "seen", b"x"))
+    peer.call(1, C.Queue.Declare, queue="made")
+    peer.call(1, C.Queue.Declare, queue="seen", passive=True)
+    assert peer.call(1, C.Queue.Purge, queue="").message_count == 1

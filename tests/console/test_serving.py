@@ -7,6 +7,7 @@ import select
 import socket
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
@@ -150,6 +151,18 @@ def test_a_stream_keeps_its_slot() -> None:
     assert stage.received.endswith(b"0\r\n\r\n")
 
 
+def test_who_is_at_work_makes_no_room() -> None:
+    """However many connections an address has: one of those that are idle ends, wherever it is from."""
+    slots, ended = Slots(10), list[str]()
+    with ExitStack() as stack:
+        for origin in ("a", "a", "b"):
+            slot = slots.enter(origin, partial(ended.append, origin), slots=3, is_shared=False)
+            if origin == "a":
+                stack.enter_context(slot.at_work())
+        slots.enter("c", lambda: None, slots=3, is_shared=False)
+    assert ended == ["b"]
+
+
 @pytest.mark.parametrize("leads, is_done", [((False,), False), ((True, False), True)])
 def test_a_node_that_resigns_tells_of_no_change(leads: tuple[bool, ...], is_done: bool) -> None:
     """Neither of one that it did not begin, nor of one that another leader may not have: 503, ask again."""
@@ -189,6 +202,19 @@ def answer_of(peer: socket.socket) -> bytes:
     while b"\r\n\r\n" not in found and (data := peer.recv(1000)):
         found += data
     return found
+
+
+def test_connections_that_have_ended_take_no_room() -> None:
+    """One that is idle stays open, however many others come and go."""
+    with start_broker(management=True, config={"management": {"max-connections": 10}}) as broker:
+        api = ApiClient(broker.management_url)
+        text = f"HEAD /api/whoami HTTP/1.1\r\nhost: localhost\r\n{LOGIN}\r\n"
+        with said(api, text) as idle:
+            assert answer_of(idle).startswith(b"HTTP/1.1 200 ")
+            for _ in range(30):
+                assert api.ask("GET", "whoami").status == 200
+            idle.sendall(text.encode())
+            assert answer_of(idle).startswith(b"HTTP/1.1 200 ")
 
 
 def test_bodies_that_are_read_take_no_room(small: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
