@@ -58,7 +58,7 @@ def _queues_of(host: HostContext, exchange: Exchange, key: str) -> list[Queue] |
     elif (named := host.queue_behind(key)) is not None:
         found = [named]
     if found is not None and router.captures:
-        found = router._captured(found, exchange, Routed((key,)), for_all=True)
+        found = router._captured(found, exchange, Routed((key,)), for_all=True, is_dry=True)
     if found is None:
         return None
     if sharing and (not found or _is_multicast(host, sharing[0])):

@@ -168,11 +168,12 @@ class Router:
         """The queues that take a message: those of its route that are open and do not filter it out.
 
         The cost of the message is added to `Turn.effort`. `is_dry`: they do not get the message now, so queues of
-        subscribers do not follow its topic; `give_turns_back` does the rest.
+        subscribers do not follow its topic, and topics that are not logged are not reported; `give_turns_back` does
+        the rest.
         """
         reached = _reached(exchange, message, self.context)
         if self.captures:
-            reached = self._captured(reached, exchange, message, for_all=False) or []
+            reached = self._captured(reached, exchange, message, for_all=False, is_dry=is_dry) or []
         self._broker.turn.effort += message.cost
         message.cost = 0
         queues = self._open_queues(reached, exchange, message)
@@ -193,15 +194,15 @@ class Router:
         return queues
 
     def _captured(
-        self, reached: list[Queue], exchange: Exchange, message: Routed, *, for_all: bool
+        self, reached: list[Queue], exchange: Exchange, message: Routed, *, for_all: bool, is_dry: bool = False
     ) -> list[Queue] | None:
         """Replace the capturing queues by those that capture the message, and add the log if it is logged.
 
-        `for_all`: the result is for all messages with these keys; None: it differs by message.
+        `for_all`: the result is for all messages with these keys; None: it differs by message. `is_dry`: see `reach`.
         """
         captures = self.captures
         topics = list(dict.fromkeys(captures.topics_of(exchange.name, message.keys) + captures.targets_among(reached)))
-        found = captures.capturing(topics)
+        found = captures.capturing(topics, is_dry=is_dry)
         if for_all and any(filter_ is not None for filter_ in found.values()):
             return None
         message.cost += len(found)

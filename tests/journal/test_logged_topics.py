@@ -10,7 +10,7 @@ from durable_desk import PATH, DurableDesk
 from peer import publish
 from simulated_files import SimulatedFiles
 
-from leveret.engine import Queue
+from leveret.engine import Queue, dead_letter_queues
 from leveret.journal import JournalReader
 from leveret.journal.format.heap import decode_content
 from leveret.journal.format.record import PUBLISHED, Record
@@ -173,6 +173,17 @@ def test_what_is_not_listed_is_reported_again_after_a_reload() -> None:
         desk.publish("a", key="others")
         desk.publish("b", key="others")
     assert desk.unlogged == [("q", "others")] * 2
+
+
+def test_a_look_at_a_route_reports_nothing() -> None:
+    """Only a publish does, and it still does behind the look."""
+    desk = LogDesk('[[logged-topic]]\npattern = "^(or|q$)"\n')
+    desk.leased("q", "^o", x_default_publish_target="orders")
+    desk.declare("mortal", x_dead_letter_exchange="", x_dead_letter_routing_key="others")
+    assert not any(dead_letter_queues(desk.vhost))
+    assert not desk.unlogged
+    desk.publish("a", key="others")
+    assert desk.unlogged == [("q", "others")]
 
 
 @pytest.mark.parametrize(("settings", "hours"), [(ORDERS + 'retain = "2h"\n', 2), (ORDERS, 24), ("", 0)])
