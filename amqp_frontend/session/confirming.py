@@ -1,4 +1,4 @@
-"""Publisher confirms of a connection: remembers the channels with unconfirmed publishes, and sends safe confirms.
+"""Sends publisher confirms of a connection, once their publishes are safe in the journal.
 
 The engine decides which tags are due. Source: performance page 4, rule 6.
 """
@@ -59,7 +59,7 @@ class Confirming:
 
 
 class AgreedConfirming(Confirming):
-    """Sends the confirms of a node of a cluster: they pass deliveries that wait, but no answer on their channel."""
+    """Sends confirms of a node of a cluster: ahead of waiting deliveries of the channel, behind its waiting answers."""
 
     def send(self, channel: Channel, confirms: Iterable[tuple[int, bool, bool]]) -> None:
         number = channel.number

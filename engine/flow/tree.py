@@ -150,7 +150,7 @@ class UsageTree:
                 charge = meter.add_charge(node, memory)
                 if rules.blocks:
                     blocking.append(node)
-                if rules.pages(is_own_limit=not node.is_root):
+                if rules.pages_at_broker_limit if node.is_root else rules.pages_at_own_limit:
                     meter.add_memory_bound(charge, partial(_memory_limit_of, node, rules))
         for node in self._size_nodes(queue, vhost, size) if size.blocks else ():
             meter.add_charge(node, all_messages if node.in_messages else all_octets)

@@ -1,8 +1,10 @@
 """The sites that host a leased queue, and the scope of its name. Source: cluster page 12.
 
-A queue with `x-replication` is hosted by one site (`local`), by the sites of a group and those that declare it with the
-same domain (`group`), or by all (`distributed`). A site whose declaration differs from that of other sites in one of
-the arguments `AGREED` does not host it. Leased queues without `x-replication` are hosted by all sites.
+A queue with `x-replication` is hosted by one site (`local`), by the sites of a domain (`group`), or by all
+(`distributed`). Sites of a domain are those that declare the queue with it, and those of the group with this name. If a
+declaration names no domain, it is the group of the site, or else the site. A site whose declaration differs from that
+of other sites in one of the arguments `AGREED` does not host the queue. Leased queues without `x-replication` are
+hosted by all sites.
 """
 
 from ...settings.leases.leased_settings import DISTRIBUTED, GROUP, LOCAL, SCOPE, LeasedFault
@@ -23,7 +25,7 @@ class Hosts:
     """The sites that host one queue (a `View`). `declaring`: the sites that declare it. `refused`: site -> reason."""
 
     def __init__(self, name: str, replication: str, scope: str, sites: Sites) -> None:
-        """`name`: as its clients call it. `scope`: a site, or a domain; empty: all sites."""
+        """`name`: as its clients call it. `scope`: the site (`local`) or the domain (`group`); empty: all sites."""
         self.name = name
         self.scope = scope
         self.is_of_one_site = replication == LOCAL
@@ -72,7 +74,7 @@ def scoped(context: HostContext, name: str, arguments: FieldTable, site: str) ->
     arguments = {**arguments, SCOPE: Field("S", scope.encode()) if given is None else given}  # `given` is checked later
     current = context.queues.get(name)
     if replication == GROUP and current is not None and (is_named or domain is None):
-        # The domain is the same, whether it was given by name or is the group of a site.
+        # The full name says that both have one domain, though only one of the declarations may name it.
         arguments.pop(DOMAIN, None)
         if (known := current.arguments.get(DOMAIN)) is not None:
             arguments[DOMAIN] = known
@@ -80,7 +82,7 @@ def scoped(context: HostContext, name: str, arguments: FieldTable, site: str) ->
 
 
 def hosts_of(queue: Queue, name: str, replication: str) -> Hosts | None:
-    """The hosts of a new queue; None: there is no cluster, or all sites host it. `name`: as its clients call it."""
+    """The hosts of a new queue; None: there is no cluster, or no `x-replication`. `name`: as its clients call it."""
     sites = queue.context.broker.sites
     if not sites.own or REPLICATION not in queue.arguments:
         return None

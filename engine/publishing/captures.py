@@ -1,7 +1,7 @@
 """The capture of messages by topic, for queues of capturing kinds and for the log of listed topics.
 
-A message published to an exchange belongs to the topics EXCHANGE and EXCHANGE/KEY; at the default exchange it belongs
-to the topic of its routing key. A message published to the name of a capturing queue belongs to the topic that is the
+The topics of a message at a named exchange are EXCHANGE and EXCHANGE/KEY. At the default exchange its topic is the
+routing key or, if that names a capturing queue, the queue's publish target. A binding to a capturing queue adds the
 queue's publish target. A message that several queues capture is one message. Source: queues page A.2.
 """
 
@@ -68,7 +68,7 @@ class Captures:
         return name
 
     def topic_of(self, exchange: str, routing_key: str) -> str:
-        """The topic of a message in its deliveries."""
+        """The one of the topics of a message that its consumers are told."""
         return exchange or self.targets.get(self._full_name(routing_key), routing_key)
 
     def topics_of(self, exchange: str, keys: Iterable[str]) -> list[str]:
@@ -82,7 +82,10 @@ class Captures:
         return [self.targets[queue.name] for queue in queues if queue.kind.captures]
 
     def capturing(self, topics: Sequence[str], *, is_dry: bool = False) -> "dict[Queue, Expression | None]":
-        """The queues, seen by the present site, that capture messages of any of these topics, with their filters."""
+        """The queues, seen by the present site, that capture messages of any of these topics, with their filters.
+
+        `is_dry`: no message is published; topics that are not logged are not reported (`BrokerContext.on_unlogged`).
+        """
         found: dict[Queue, Expression | None] = {}
         for capture in self._by_kind.values():
             found.update(capture.capturing(topics, is_dry=is_dry))
@@ -97,7 +100,7 @@ class Captures:
 
     @staticmethod
     def matching(found: "Mapping[Queue, Expression | None]", message: Message | None) -> list[Queue]:
-        """The queues whose filters match a message (None: all queues). The body is read at most once."""
+        """The queues whose filters match a message; all if it is None. The body is read at most once for all filters."""
         from ..delivery.filters import MessageSubject  # loads the filter language, which few brokers need
 
         subject = None
@@ -127,6 +130,7 @@ class LoggedTopics:
         return topic in self._names or any(records(topic) for records in self._patterns)
 
 
+#: The kind of the log. Like that of direct replies it has no limits; but it has no consumers, and stays without them.
 SINK = replace(REPLY, name="log", goes_with_consumers=False)
 
 

@@ -47,7 +47,8 @@ def bounds_of(queue: "Queue", rules: QueueRules | None = None) -> tuple[Bound, .
     rules, before = queue.rules if rules is None else rules, queue.pending
     found: list[Bound] = []
     size = rules.size
-    if size.may_drop or (size.drops and queue.kind.is_limited and queue.context.broker.flow.has_whole_limit):
+    has_whole_limit = queue.kind.is_limited and queue.context.broker.flow.has_whole_limit
+    if size.may_drop_or_refuse or (size.drops_or_refuses and has_whole_limit):
         found.append(AddressBound())
     if rules.ring_size is not None:
         found.append(RingBound(rules.ring_size))
@@ -138,7 +139,7 @@ def _policy_of_full(queue: "Queue") -> str | None:
     """
     size = queue.rules.size
     sharing: list[Queue] = queue.context.router.queues_at(queue.address) or [queue]
-    if size.drops:
+    if size.drops_or_refuses:
         return size.policy if queue.context.broker.flow.is_at_whole_limit or _is_full(sharing, size) else None
     return size.page_policy if size.page_policy is not None and _is_paged_full(sharing, size) else None
 

@@ -43,8 +43,8 @@ class SizeRules:
     disk_policy: str | None = None
 
     @property
-    def drops(self) -> bool:
-        """Whether a full address drops or refuses messages."""
+    def drops_or_refuses(self) -> bool:
+        """Whether a full address drops new messages (DROP) or refuses them (FAIL)."""
         return self.policy in (DROP, FAIL)
 
     @property
@@ -53,9 +53,9 @@ class SizeRules:
         return self.policy == PAGE and (self.messages_max is not None or self.octets_max is not None)
 
     @property
-    def may_drop(self) -> bool:
-        """Whether messages may be dropped or refused because of the limits of the address."""
-        if self.drops:
+    def may_drop_or_refuse(self) -> bool:
+        """Whether the address has a limit at which it drops or refuses new messages: of all, or of paged-out ones."""
+        if self.drops_or_refuses:
             return self.messages_max is not None or self.octets_max is not None
         return self.page_policy is not None
 
@@ -144,7 +144,8 @@ def pending_rules(settings: ResolvedSettings) -> PendingRules | None:
     return PendingRules(from_zero(limit), rate, eviction, key)
 
 
-#: Where a queue's messages are beyond a share of the memory limit: in the journal, in memory, in the temp store.
+#: Where messages beyond a share of the memory limit are. VM: in memory. STORE, FILE: in the journal or, if it does not
+#: have them, in the temp store; the two differ at the limit of the broker (`FlowRules.pages_at_broker_limit`).
 STORE, VM, FILE = "store", "vm", "file"
 
 
@@ -173,12 +174,15 @@ class FlowRules:
         """Whether transient messages may go to the temp store."""
         return self.cursor != VM
 
-    def pages(self, *, is_own_limit: bool) -> bool:
-        """Whether messages are paged out beyond a share of a memory limit, that of the address or of the broker.
+    @property
+    def pages_at_own_limit(self) -> bool:
+        """Whether messages are paged out beyond a share of the memory limit of the address."""
+        return self.cursor != VM
 
-        By default the broker's limit blocks publishers instead.
-        """
-        return self.cursor != VM and (is_own_limit or self.cursor == FILE or not self.blocks)
+    @property
+    def pages_at_broker_limit(self) -> bool:
+        """Whether messages are paged out beyond a share of the broker's memory limit. By default publishers wait."""
+        return self.cursor == FILE or (self.cursor != VM and not self.blocks)
 
 
 def flow_rules(settings: ResolvedSettings) -> FlowRules | None:

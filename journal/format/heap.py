@@ -1,26 +1,29 @@
 """Heap entries: the variable part of a record, with one schema for each kind, version first.
 
 All numbers are little-endian except those inside `content` and `arguments`, which are AMQP's own octets. Names are
-UTF-8 as AMQP carries them (undecodable octets survive as surrogates). A reader of version 1 skips octets behind the
-fields that it knows: minor additions go there. A change of existing fields is version 2.
+UTF-8 as AMQP carries them (undecodable octets survive as surrogates). Readers ignore octets after the last field, so
+version 1 can get more fields there. Not in published, moved, define, head and texts, where the last field takes the
+rest of the entry. Any other change is version 2.
 
 - published, moved: `CONTENT_HEAD` = u8 version, u8 octets of routing key, u16 queues reached, i64 expiry (wall ms, 0
-  never), i64 id of the dead message, of a dead letter (0 none); then an i32 a queue; routing key; content = u32
-  big-endian octets of header payload, header payload, body.
+  never), i64 id of the message that died (0: this is no dead letter); then i32 id of each queue reached (0: the log of
+  the virtual host), routing key, content = u32 big-endian octets of header payload, header payload, body.
 - enqueued: nothing, or (link = 0) u8 version, 7 octets 0, i64 LSN of the content's record.
 - define: u8 version, u8 object, u16 0, i32 id of its virtual host (0 none), name.
 - declared, undeclared: u8 version, u8 object, u8 properties (1 durable, 2 auto-delete, 4 internal, 8 exclusive), u8
-  octets of type, i32 0, type, u32 octets of arguments, arguments (an AMQP field table with its length, or empty).
+  octets of type, i32 0, type, u32 octets of arguments, arguments (of queues and exchanges an AMQP field table with its
+  length; of users, policies, parameters and virtual hosts JSON, see access_records.py; or empty).
 - bound, unbound: u8 version, u8 kind of the destination (queue or exchange), u16 octets of routing key, i32 id of the
-  destination, routing key, u32 octets of arguments, arguments.
+  destination, routing key, u32 octets of arguments, arguments (an AMQP field table with its length, or empty).
 - terminal kinds with flag range, when the ids have gaps: u8 version, 3 octets 0, u32 runs of consecutive ids, then of
   each run i64 first id and u32 count.
 - head: u8 version, 7 octets 0, 16 octets journal id, i64 begin and i64 end of the last checkpoint (0 none), text: name
   of the program that wrote it.
 - ids_seen: u8 version, u8 0, u16 octets of address, u32 ids that the address remembers, u32 ids here, address; then of
   each id i64 message id, u16 octets, text.
-- snapshot: see snapshot.py. footer: see segment.py.
-- others: nothing, or u8 version, 3 octets 0, UTF-8 text (settings as JSON, a reason, why blocked).
+- snapshot: see journal/recovery/snapshot.py. footer: see journal/disk/segment.py.
+- others: nothing, or a text: u8 version, 3 octets 0, UTF-8 (name of a connection, consumer tag, a reason; as JSON why a
+  connection is blocked, settings, what happened in the cluster).
 
 Source: ruling 21.
 """
@@ -71,8 +74,8 @@ class Define(NamedTuple):
 
 
 class Declared(NamedTuple):
-    """Heap of `declared` and `undeclared`. `object_type`: as in `Define`. `type`: that of an exchange; `arguments`: an
-    encoded AMQP table, or empty.
+    """Heap of `declared` and `undeclared`. `object_type`: as in `Define`. `type`: that of an exchange; `arguments`:
+    octets of an AMQP field table, or of JSON, or empty.
 
     The record has the id of the object: `queue_id` or `address_id`; of other objects `arg`.
     """
@@ -123,19 +126,20 @@ def _decoded(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _unpack_head(layout: Struct, heap: bytes, kind: str) -> tuple[int, ...]:
+def _unpack_head(layout: Struct, heap: bytes, entry: str) -> tuple[int, ...]:
+    """The fixed fields. `entry`: what the table in docs/journal-format.md calls the entry."""
     try:
         fields = layout.unpack_from(heap)
     except StructError as error:
-        raise BadRecord(f"the heap entry of a {kind} record is cut short") from error
+        raise BadRecord(f"a heap entry ({entry}) is cut short") from error
     if fields[0] != VERSION:
-        raise BadRecord(f"a {kind} record of version {fields[0]}, this program reads version {VERSION}")
+        raise BadRecord(f"a heap entry ({entry}) of version {fields[0]}, this program reads version {VERSION}")
     return fields
 
 
-def _slice(heap: bytes, start: int, length: int, kind: str) -> bytes:
+def _slice(heap: bytes, start: int, length: int, entry: str) -> bytes:
     if start + length > len(heap):
-        raise BadRecord(f"the heap entry of a {kind} record is cut short")
+        raise BadRecord(f"a heap entry ({entry}) is cut short")
     return heap[start : start + length]
 
 
@@ -153,18 +157,18 @@ def content_prefix(routing_key: bytes, queue_ids: Sequence[int], expires_ms: int
         ids = _IDS[count] if count < len(_IDS) else Struct(f"<{count}i")
         return head + ids.pack(*queue_ids) + routing_key
     except StructError as error:
-        raise BadRecord(f"a published record cannot hold this: {error}") from error
+        raise BadRecord(f"a heap entry (content) cannot hold this: {error}") from error
 
 
 def decode_content(heap: bytes) -> Content:
     """The content in a heap entry of `published` or `moved`. Raises: BadRecord."""
-    _, key_size, queue_count, expires_ms, cause_id = _unpack_head(CONTENT_HEAD, heap, "published")
+    _, key_size, queue_count, expires_ms, cause_id = _unpack_head(CONTENT_HEAD, heap, "content")
     position = CONTENT_HEAD.size + 4 * queue_count
-    key = _slice(heap, position, key_size, "published")
+    key = _slice(heap, position, key_size, "content")
     queue_ids = Struct(f"<{queue_count}i").unpack_from(heap, CONTENT_HEAD.size)
     content = heap[position + key_size :]
     if len(content) < 4 or 4 + int.from_bytes(content[:4], "big") > len(content):
-        raise BadRecord("the content of a published record is cut short")
+        raise BadRecord("a heap entry (content) is cut short")
     return Content(key, queue_ids, expires_ms, cause_id, content)
 
 
@@ -210,9 +214,9 @@ def decode_bound(heap: bytes) -> Bound:
     return Bound(object_type, target_id, key, _arguments(heap, _BOUND.size + key_size, "bound"))
 
 
-def _arguments(heap: bytes, position: int, kind: str) -> bytes:
-    length = _LENGTH.unpack(_slice(heap, position, 4, kind))[0]
-    return _slice(heap, position + 4, length, kind)
+def _arguments(heap: bytes, position: int, entry: str) -> bytes:
+    length = _LENGTH.unpack(_slice(heap, position, 4, entry))[0]
+    return _slice(heap, position + 4, length, entry)
 
 
 # -- the rest -------------------------------------------------------------------------------------------------------
@@ -244,14 +248,14 @@ def encode_ids_seen(seen: IdsSeen) -> bytes:
 
 def decode_ids_seen(heap: bytes) -> IdsSeen:
     """Inverse of `encode_ids_seen`. Raises: BadRecord."""
-    _, _, address_size, size, count = _unpack_head(_IDS_SEEN, heap, "ids_seen")
+    _, _, address_size, size, count = _unpack_head(_IDS_SEEN, heap, "ids seen")
     position = _IDS_SEEN.size + address_size
-    address = _decoded(_slice(heap, _IDS_SEEN.size, address_size, "ids_seen"))
+    address = _decoded(_slice(heap, _IDS_SEEN.size, address_size, "ids seen"))
     ids = []
     for _ in range(count):
-        message_id, length = _ID_SEEN.unpack(_slice(heap, position, _ID_SEEN.size, "ids_seen"))
+        message_id, length = _ID_SEEN.unpack(_slice(heap, position, _ID_SEEN.size, "ids seen"))
         position += _ID_SEEN.size + length
-        ids.append((_decoded(_slice(heap, position - length, length, "ids_seen")), message_id))
+        ids.append((_decoded(_slice(heap, position - length, length, "ids seen")), message_id))
     return IdsSeen(address, size, ids)
 
 
@@ -262,7 +266,7 @@ def encode_link(content_lsn: int) -> bytes:
 
 def decode_link(heap: bytes) -> int:
     """Inverse of `encode_link`. Raises: BadRecord."""
-    return _unpack_head(_LONG_LINK, heap, "enqueued")[1]
+    return _unpack_head(_LONG_LINK, heap, "far link")[1]
 
 
 def encode_runs(ids: Sequence[int]) -> bytes:
@@ -278,8 +282,8 @@ def encode_runs(ids: Sequence[int]) -> bytes:
 
 def decode_runs(heap: bytes) -> list[tuple[int, int]]:
     """(first id, length) of each run. Raises: BadRecord."""
-    _, count = _unpack_head(_RUNS, heap, "range")
-    runs = _slice(heap, _RUNS.size, count * _RUN.size, "range")
+    _, count = _unpack_head(_RUNS, heap, "runs")
+    runs = _slice(heap, _RUNS.size, count * _RUN.size, "runs")
     return [(first, length) for first, length in _RUN.iter_unpack(runs)]
 
 

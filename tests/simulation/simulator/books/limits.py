@@ -37,8 +37,8 @@ class Limits(Book):
 
     def _enqueued(self, event: EnqueuedEvent) -> None:
         place = self._where.places[event.vhost, event.subject]
-        if self._whole is not None and event.messages[0] in self._published and place.queue.rules.size.drops:
-            there = sum(len(one) for one in self._where.places.values() if one.queue.rules.size.drops)
+        if self._whole is not None and event.messages[0] in self._published and place.queue.rules.size.drops_or_refuses:
+            there = sum(len(one) for one in self._where.places.values() if one.queue.rules.size.drops_or_refuses)
             if there >= self._whole:
                 raise Broken(f"{place.name} took {event.messages}, {there} are there of {self._whole} in all")
         limit = place.features.get("refuses_at")
