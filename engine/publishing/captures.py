@@ -100,7 +100,7 @@ class Captures:
 
     @staticmethod
     def matching(found: "Mapping[Queue, Expression | None]", message: Message | None) -> list[Queue]:
-        """The queues whose filters match a message; all if it is None. The body is read at most once for all filters."""
+        """The queues whose filters match a message; all if it is None. All filters together read its body once."""
         from ..delivery.filters import MessageSubject  # loads the filter language, which few brokers need
 
         subject = None
