@@ -192,6 +192,7 @@ def test_definitions(api: ApiClient) -> None:
 
 USER = {"name": "ann", "tags": "monitoring"}
 SAME = {**USER, "password": "a"}
+SHOVEL = {"component": "shovel", "vhost": "v", "name": "s"}
 LIMITED = {"component": "vhost-limits", "vhost": "v", "name": "limits"}
 
 
@@ -211,6 +212,21 @@ LIMITED = {"component": "vhost-limits", "vhost": "v", "name": "limits"}
         ("global_parameters", {"name": "g", "value": 1}, {}),
         ("global_parameters", {"name": "g", "value": True}, {"value": ("1", "true")}),
         (
+            "parameters",
+            {**SHOVEL, "value": {"src-uri": ["amqp://u:new@h"], "src-queue": "b"}},
+            {
+                "value": (
+                    '{"src-uri": "amqp://u:***@h", "src-queue": "a"}',
+                    '{"src-uri": ["amqp://u:***@h"], "src-queue": "b"}',
+                )
+            },
+        ),
+        (
+            "parameters",
+            {**SHOVEL, "value": {"src-uri": "amqp://u:new@h", "src-queue": "a"}},
+            {"value": ('{"src-uri": "amqp://u:***@h", "src-queue": "a"}',) * 2},
+        ),
+        (
             "permissions",
             {"user": "ann", "vhost": "v", "configure": "a, b", "write": "", "read": ""},
             {"configure": ("a,b", "a, b")},
@@ -228,6 +244,7 @@ def test_what_an_import_replaces(section: str, row: dict[str, Any], differs: dic
         "users": [SAME],
         "permissions": [{"user": "ann", "vhost": "v", "configure": "a,b", "write": "", "read": ""}],
         "global_parameters": [{"name": "g", "value": 1}],
+        "parameters": [{**SHOVEL, "value": {"src-uri": "amqp://u:old@h", "src-queue": "a"}}],
         "policies": [{"vhost": "v", "name": "p", "priority": 2, **SHORT}],
     }
     table.run("definitions", {"action": "import", "definitions": before})

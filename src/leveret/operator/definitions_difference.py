@@ -1,8 +1,8 @@
 """The difference between a document of definitions and what a broker has, object by object.
 
 An import replaces users, policies, limits and parameters as a whole. So their states before and after it are compared,
-also in keys that the document leaves out. Existing queues, exchanges and bindings stay as they are. Secrets are
-never shown, only whether they differ. Source: management page 7.
+also in keys that the document leaves out. Existing queues, exchanges and bindings stay as they are. Of passwords, also
+those in URIs of parameters, it is only shown that they differ. Source: management page 7.
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,8 +38,8 @@ def difference(broker: Broker, exported: Mapping[str, Any], given: Any, plan: Pl
     """Compare what the broker has, `exported`, with the document `given`, whose import would follow `plan`.
 
     Returns {"sections": [{"section", "new", "changed", "stays", "same"}], "objects": [{"section", "name", "state",
-    "differs": [{"key", "now", "then"}]}], "unlisted": number of other objects}. "objects" omits equal objects; entries
-    that are not imported do not count.
+    "differs": [{"key", "now", "then"}]}], "unlisted": number}. "objects" omits equal objects, and `LISTED_MAX` others
+    are listed at most: "unlisted" counts the rest of these. Entries that are not imported do not count.
     """
     sections: list[dict[str, Any]] = []
     objects: list[dict[str, Any]] = []
@@ -165,7 +165,11 @@ def _limit_facts(limits: VirtualHostLimits) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> str:
+    """Text of a value, perhaps cut; without the passwords of its URIs, such as a shovel has."""
     import json
 
+    from ..journal.recording.access_records import fields_without_secrets, parameter_octets
+
+    value = fields_without_secrets(parameter_octets(value))["value"]
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= SHOWN_MAX else text[: SHOWN_MAX - 1] + "…"
