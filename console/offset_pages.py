@@ -1,4 +1,7 @@
-"""Pages of a list by offset: `?after=OFFSET&count=N`, for messages and leases. Source: management page 16."""
+"""Pages of a list by offset: `?after=OFFSET&count=N`, for scheduled messages and leases.
+
+Source: management page 16.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +9,8 @@ from typing import Any
 from .bodies import integer
 from .http_messages import Request, bad_request
 
-#: Maximum queues in a list over virtual hosts, and maximum messages or leases of each of them.
+#: Of a list over all virtual hosts: maximum queues, and maximum messages or leases of each queue. A page has as many
+#: rows as the latter if the request does not say.
 QUEUES_MAX, MESSAGES_MAX = 200, 100
 #: Maximum rows of a page.
 PAGE_MAX = 500
@@ -24,7 +28,7 @@ class OffsetPage:
         """The page that a request asks for. Raises: Refusal."""
         after, count = integer(request.query.get("after", 0)), integer(request.query.get("count", MESSAGES_MAX))
         if after < 0 or not 1 <= count <= PAGE_MAX:
-            raise bad_request(f"after, count: expected numbers from 0 on, and from 1 to {PAGE_MAX}")
+            raise bad_request(f"after: expected a number from 0 on; count: expected one from 1 to {PAGE_MAX}")
         return cls(after, count)
 
     def view(self, rows: list[Any], *, total: int) -> dict[str, Any]:
