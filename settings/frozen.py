@@ -1,7 +1,8 @@
 """Immutable values, for the classes that each start of a broker makes.
 
-`@dataclass(slots=True, frozen=True)` compiles six methods of each class; with this decorator all classes share five of
-them. For the 45 classes of a start that saves 27 to 44 ms of CPU out of 600, and 0.6 MB.
+`@dataclass(slots=True, frozen=True)` compiles six methods of each class. With this decorator all classes share three of
+them, `__init__` is compiled when it is first called, and the two that refuse assignments are left out. For the 45
+classes of a start that saves 27 to 44 ms of CPU out of 600, and 0.6 MB.
 """
 
 from dataclasses import field, fields

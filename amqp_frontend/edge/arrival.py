@@ -1,4 +1,4 @@
-"""A connection that this node serves, and that its gate or another node of the cluster has accepted."""
+"""A connection that this node serves, accepted by a listener (server.py), its gate, or another node of the cluster."""
 
 import socket
 

@@ -29,7 +29,7 @@ from ..wire.large_output import Gathered
 from ..wire.states import ConnectionState
 from .admission import NoSlot
 from .arrival import Arrival, TerminatedTls
-from .introduction import note_tls, read_proxy_header, read_some, shake_hands
+from .introduction import note_tls, read_proxy_header, receive_some, shake_hands
 from .proxy_protocol import ProxyFault, proxied
 from .tls import PIECE, TlsFault, TlsTransport
 
@@ -392,13 +392,13 @@ class Endpoint:
         session.heartbeat.has_received = True
         self._server.admission.half_open.note_begun(self)
         if tls is not None:
-            data = await shake_hands(self.socket, tls, data, partial(read_some, self.socket, self.wait_readable))
+            data = await shake_hands(self.socket, tls, data, partial(receive_some, self.socket, self.wait_readable))
             note_tls(session, tls.protocol, tls.cipher, tls.certificate)
         return data
 
     async def _read_proxy_header(self) -> bytes:
         """Returns: the octets after the header."""
-        header, data = await read_proxy_header(partial(read_some, self.socket, self.wait_readable))
+        header, data = await read_proxy_header(partial(receive_some, self.socket, self.wait_readable))
         if header is None:
             self.session.closing.finished = True  # as in `_first_octets`
             return b""

@@ -71,7 +71,7 @@ async def shake_hands(sock: socket.socket, tls: TlsTransport, data: bytes, read_
     return tls.early_data()
 
 
-async def read_some(sock: socket.socket, wait_readable: Callable[[int], Awaitable[None]], size: int) -> bytes:
+async def receive_some(sock: socket.socket, wait_readable: Callable[[int], Awaitable[None]], size: int) -> bytes:
     """The next octets of a socket, at most `size`; empty at its end. Raises: OSError."""
     while True:
         await wait_readable(sock.fileno())

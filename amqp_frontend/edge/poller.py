@@ -86,8 +86,8 @@ class Poller:
         Raises: what `turn` raises; Cancelled; OSError.
         """
         try:
-            self._epoll.modify(fd, select.EPOLLIN)  # still registered, unless `_take_turns` has forgotten it
-        except OSError:
+            self._epoll.modify(fd, select.EPOLLIN)  # still registered since an earlier wait
+        except OSError:  # new, or forgotten by `_take_turns`
             self._epoll.register(fd, select.EPOLLIN)
         waiters = self._waiters
         waiter = waiters[fd] = _Waiter(fd, waiters, trio.lowlevel.current_task(), turn)
@@ -192,7 +192,7 @@ def poller_of_this_run() -> Poller | None:
     try:
         return _OF_RUN.get()
     except LookupError:
-        poller = _attached()
+        poller = _attach()
         _OF_RUN.set(poller)
         return poller
 
@@ -210,7 +210,8 @@ async def until_readable(fd: int, turn: Callable[[], T | None]) -> T:
             return result
 
 
-def _attached() -> Poller | None:
+def _attach() -> Poller | None:
+    """Put a poller in the place of this run's epoll. None: trio waits in another way, or its inside has changed."""
     try:
         from trio._core._run import GLOBAL_RUN_CONTEXT
 

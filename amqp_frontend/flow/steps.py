@@ -13,7 +13,7 @@ class Step(Enum):
 
     DONE = auto()  # all is handled
     CUT = auto()  # the turn is long: the next one handles the rest of the input
-    PARKED = auto()  # the event waits for room, for the end of an alarm, or after other parked work
+    PARKED = auto()  # the event waits for room, for the end of an alarm, or behind other parked work
     UNFINISHED = auto()  # another turn handles the rest of the event, and later events after it
     STALLED = auto()  # the peer does not read its answers: no event is handled until it does
     CLOSING = auto()  # the connection ends: the rest of the input is dropped
@@ -21,9 +21,10 @@ class Step(Enum):
 
 @slotted
 class Quota:
-    """Limits of the parked work that is published before other connections have their turn. `used`: octets so far.
+    """How much parked work may still be published before other connections have their turn.
 
-    `full`: the limit or alarm for which the work waited. `is_over`: other connections have their turn now.
+    `full`: the limit or alarm for which the work waited. `octets`, `messages`: what is left. `used`: octets that were
+    published. `is_over`: other connections have their turn now.
     """
 
     full: FullLimit

@@ -221,7 +221,7 @@ class Closing:
     # -- timers -----------------------------------------------------------------------------------------------------
 
     def logged_in(self) -> None:
-        """The handshake is complete: stop its timer."""
+        """The peer has logged in and opened the connection: stop the timer of the handshake."""
         self._deadlines.cancel(self._timer)
         self._timer = None
         self.on_login(True)

@@ -25,7 +25,7 @@ from .session import AmqpSession
 CLUSTER_NAME = ("", "", "cluster_name")
 #: The smallest frame-max that a peer may request, in octets.
 FRAME_MIN = 4096
-#: Ids of connection.tune: in such an error RabbitMQ 4 names the tune, not the wrong tune-ok.
+#: Ids of connection.tune: for a wrong tune-ok RabbitMQ 4 closes with the ids of its own tune.
 TUNE_IDS = (10, 30)
 
 CAPABILITIES = (
@@ -161,11 +161,15 @@ def _close_ok(session: AmqpSession, method: commands.Connection.CloseOk) -> None
 
 
 def _update_secret(session: AmqpSession, method: commands.Connection.UpdateSecret) -> None:
-    """Accept without an effect: users log in by password. Source: behaviour page 1.10."""
+    """Accept the new secret without an effect: it is for tokens that expire, which no mechanism here has.
+
+    Source: behaviour page 1.10.
+    """
     session.output.send(0, commands.Connection.UpdateSecretOk)
 
 
-#: Method class -> (session, method) -> CLOSING if later input has to be dropped, else None.
+#: Method class -> (session, method) -> CLOSING if the close waits for parked work, so that later input is dropped; else
+#: None.
 CONNECTION_HANDLERS: dict[type[Method], Callable[[AmqpSession, Any], Step | None]] = {
     commands.Connection.StartOk: _start_ok,
     commands.Connection.TuneOk: _tune_ok,

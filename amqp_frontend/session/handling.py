@@ -37,7 +37,8 @@ from .topology_methods import TOPOLOGY_HANDLERS
 logger = logging.getLogger("leveret.amqp")
 
 DONE, CUT, PARKED, UNFINISHED, STALLED, CLOSING = Step
-#: Steps after which the turn ends, and steps after which other input may be handled.
+#: Steps of work from earlier turns after which the turn ends, as after STALLED and CLOSING, which only new input gives;
+#: and steps after which new input may be handled.
 _ENDING, _CONTINUING = (CUT, UNFINISHED), (DONE, PARKED)
 
 #: Minimum effort of a method, of a method on the topology, and of a run of acknowledgements.
@@ -53,7 +54,7 @@ def handle_bytes(session: AmqpSession, data: bytes) -> Step:
     """
     turn = ConnectionTurn(session.broker)
     session.broker.begin_turn(turn)
-    session.heartbeat.has_received = True
+    session.heartbeat.has_received = True  # without octets, too: it handles what the peer sent before
     session.connection.receive_bytes(data)
     backlog = session.backlog
     backlog.parking.has_unread = False
@@ -98,6 +99,7 @@ def _handle_input(session: AmqpSession, turn: ConnectionTurn) -> Step:
         return step
     if not parking.channels:
         step = _handle_new(session, turn)
+    # Work is parked, from before or by the call above: this call asks of each event whether it is parked behind it.
     if parking.channels and step in _CONTINUING:
         step = _handle_new(session, turn)
     return step
@@ -106,8 +108,8 @@ def _handle_input(session: AmqpSession, turn: ConnectionTurn) -> Step:
 def _end_failed_channels(session: AmqpSession) -> None:
     """Close the channels whose sessions the engine has ended, before their input is handled.
 
-    The close may wait in the outbox: for the journal, or because the peer does not read. Work that is handled meanwhile
-    would be answered behind the close, and a message that it gets would be lost.
+    The close may still be in the outbox, because it waits for the journal, or because the peer does not read. If input
+    of the channel were handled now, its answers would follow the close, and a message for basic.get would be lost.
     """
     client = session.login.client
     if client is not None and client.outbox:
@@ -117,7 +119,7 @@ def _end_failed_channels(session: AmqpSession) -> None:
 def _handle_new(session: AmqpSession, turn: ConnectionTurn) -> Step:
     """Handle new input until an event is parked or interrupted, answers pile up, or the turn is long.
 
-    While work is parked, later events of its channel that may not pass are parked after it, up to a limit.
+    While work is parked, later events of its channel that may not overtake it are parked behind it, up to a limit.
     """
     closing, output, parking = session.closing, session.output, session.backlog.parking
     parked, effort_max = parking.channels, turn.effort_max
@@ -147,7 +149,10 @@ def _handle_new(session: AmqpSession, turn: ConnectionTurn) -> Step:
 
 
 def _handle_parked(session: AmqpSession, turn: ConnectionTurn, only: Channel | None = None) -> Step:
-    """Handle parked work that may continue, of all channels or of `only` one, until the turn is long."""
+    """Handle parked work that may continue, of all channels or of `only` one.
+
+    Ends when the turn is long, its quota is used up, or the rest of an event is left to another turn.
+    """
     parking = session.backlog.parking
     while not turn.is_over and (parked := parking.next_ready(only)) is not None:
         step = _handle_late(session, parking.take(parked, turn), turn)
@@ -252,9 +257,9 @@ def _channel_method(session: AmqpSession, event: ChannelMethod, turn: Connection
     return DONE if rest is None else session.backlog.leave(rest, turn)
 
 
-#: Methods whose answers wait until their changes, and the peer's earlier ones, are in the journal, except for transient
-#: queues and exchanges: clients declare many reply queues, which do not survive. Source: docs/journal-format.md, "The
-#: crash model".
+#: Methods whose answers wait for the journal: for their changes, the peer's earlier ones, and those of other peers that
+#: the answer may show. Except for transient queues and exchanges: clients declare many reply queues, which do not
+#: survive. Source: docs/journal-format.md, "The crash model".
 ANSWERED_WHEN_SAFE = frozenset(
     {
         commands.Exchange.Declare,

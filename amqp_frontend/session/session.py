@@ -60,7 +60,7 @@ class Backlog:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there is input that was read and is not handled."""
+        """Whether work is parked or unfinished. Octets that a cut turn left in the frame reader do not count."""
         return bool(self.parking.channels) or self.unfinished is not None
 
     @property
@@ -73,7 +73,10 @@ class Backlog:
 
     @property
     def has_more(self) -> bool:
-        """Whether `handle_bytes` has to be called again for unhandled input, after other connections' turns."""
+        """Whether `handle_bytes` has to be called again, after other connections' turns, although no octets arrive:
+
+        for unfinished or parked work that may continue, octets in the frame reader (`has_unread`), or the close.
+        """
         if self.unfinished is not None:
             return not self.is_committing
         parking = self.parking
@@ -153,7 +156,7 @@ class AmqpSession:
     # -- for the edge -----------------------------------------------------------------------------------------------
 
     def take_output(self) -> list[Octets]:
-        """Remove and return all output that may be sent now, in parts, with deliveries."""
+        """Remove and return the output that may be sent now, deliveries included, as octets in several parts."""
         journal = self.journal
         if journal.sync_lsn and self._must_wait():
             journal.flush_on_progress()
@@ -172,7 +175,7 @@ class AmqpSession:
         return taken
 
     def _must_wait(self) -> bool:
-        """Whether output has to wait for the journal."""
+        """Whether output has to wait for the journal. If that is lost: drop the output and close the connection."""
         journal = self.journal
         if journal.is_lost:
             journal.sync_lsn = 0
@@ -181,7 +184,10 @@ class AmqpSession:
         return journal.is_waiting
 
     def output_sent(self) -> None:
-        """The kernel took all output: consumers may get more, unless output waits for the journal."""
+        """The kernel took all output: consumers may get more, unless output waits for the journal.
+
+        In a cluster it waits channel by channel: consumers may get more until too much of it waits.
+        """
         client = self.login.client
         if client is not None and not self.journal.sync_lsn:
             client.unsent = waiting = self.output.waiting_octets

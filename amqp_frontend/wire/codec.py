@@ -23,7 +23,7 @@ Method = base.Frame
 
 
 class AccessRequest(base.Frame):
-    """access.request (30, 10): deprecated and granted; pamqp does not have it. Source: AMQP 0-8 1.3."""
+    """access.request (30, 10): obsolete, and always granted; pamqp does not have it. Source: AMQP 0-8 1.3."""
 
     __slots__: ClassVar[list[str]] = ["realm", "exclusive", "passive", "active", "write", "read"]
     index = 0x001E000A
@@ -93,6 +93,7 @@ def decode_method(method: type[Method], arguments: bytes) -> Method:
     except IndexError:
         raise UndecodableArguments(arguments=arguments) from None
     except FieldTableError as error:
+        # These are 502, other faults 501. Nesting that is too deep has no class of its own: its text is tested.
         if isinstance(error, UnknownFieldTag) or "deep" in str(error):
             raise BadFieldTable(why=f"field table: {error}") from None
         raise UndecodableArguments(arguments=arguments) from None
@@ -138,7 +139,7 @@ _decoded_once: Callable[..., Method] = lru_cache(maxsize=256)(decode_method)
 
 
 def _received_start_ok(arguments: bytes) -> Method:
-    """Decode start-ok, caching only the client's properties: they are most of it, and the rest is secret."""
+    """Decode start-ok. Only the client's properties, most of it, are cached: the rest has the password."""
     size = 4 + int.from_bytes(arguments[:4], "big")
     if size <= _PROPERTIES_MAX:
         try:
@@ -218,7 +219,7 @@ def encode_method(channel: int, method: type[Method], *values: object) -> bytes:
     return METHOD_HEAD.pack(METHOD, channel, len(arguments) + 4, method.index) + arguments + FRAME_END_OCTET
 
 
-#: Methods whose answers have few different octets: they have no arguments, or the same ones for all peers.
+#: Answers that most peers get with the same octets: without arguments, or with arguments that are the same for all.
 _ANSWERED_ALIKE = frozenset(
     {
         *(method for method, fields in _FIELDS.items() if not fields),

@@ -159,7 +159,8 @@ class FilterGroups:
         return iter(self._by_key.values())
 
     @property
-    def has_filters(self) -> bool:
+    def must_search(self) -> bool:
+        """Whether messages have to be searched for consumers: one of them has a filter."""
         return any(group.expression is not None for group in self)
 
     def of(self, consumer: Consumer) -> FilterGroup:

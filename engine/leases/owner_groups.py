@@ -1,7 +1,7 @@
-"""The groups of consumers in a queue whose messages have owners: one for each owner and filter.
+"""Filter groups of a queue whose messages have owners (sites): one for each owner and each filter of a consumer.
 
-Only the groups of its owner find a message. A consumer gets messages of its own site first, and those of others when
-they are transferred (`by_site.py`).
+A message is found by the groups of its owner only. A consumer gets messages of its own site first, and those of other
+sites when they are transferred (`by_site.py`).
 """
 
 from collections.abc import Iterable
@@ -42,18 +42,22 @@ class OwnedFilterTest(FilterTest):
 
 
 class OwnerGroups(FilterGroups):
-    """The groups by owner and filter. `filters`: those of the consumers, by key."""
+    """The groups by owner and filter. `filters`: those of the consumers, by key.
+
+    A group is in two tables with the same keys: `_by_key`, which the base class searches, and `_groups`, whose keys are
+    typed.
+    """
 
     def __init__(self, broker: "BrokerContext", owners: Owners) -> None:
         super().__init__(broker)
         self._owners = owners
         self._groups: dict[tuple[int, object], FilterGroup] = {}
-        self._counts: dict[object, int] = {}  # numbers of consumers by key of their filter
+        self._counts: dict[object, int] = {}  # key of a filter -> number of consumers with it
         self.filters: dict[object, Expression | None] = {}
 
     @property
-    def has_filters(self) -> bool:
-        """Whether there are consumers: messages have to be found for each, even without a filter."""
+    def must_search(self) -> bool:
+        """Whether there are consumers: even one without a filter may get the messages of some owners only."""
         return bool(self._counts)
 
     def of(self, consumer: Consumer) -> FilterGroup:

@@ -1,4 +1,4 @@
-"""The rules of an address that apply to messages before routing, by its settings and diverts; filters of queues.
+"""What applies to messages before they are stored: rules of their address (settings, diverts), filters of queues.
 
 Source: address-settings page 1.1, 1.2, 3.2, 3.6, 3.7.
 """
@@ -39,7 +39,10 @@ class ArrivalRules:
 
 
 def rules_for_unmarked(address: str, settings: ResolvedSettings, diverts: tuple[Divert, ...]) -> ArrivalRules | None:
-    """The rules of an address if any applies to unmarked messages; None, as at most addresses: none does."""
+    """The rules of an address, if one applies also to messages without marks (`PropertySummary.is_marked`).
+
+    None, as for most addresses: none does.
+    """
     if settings.enable_ingress_timestamp or settings.retroactive_message_count > 0 or diverts or has_expiry(settings):
         return arrival_rules(address, settings, diverts)
     return None

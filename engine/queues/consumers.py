@@ -105,7 +105,7 @@ def select(queue: "Queue", consumer: Consumer) -> None:
 def deselect(queue: "Queue", selection: "Selection", leaving: Sequence[Consumer]) -> None:
     """Remove consumers from the selection, which ends if no other consumer has a filter."""
     selection.leave(leaving)
-    if not selection.groups.has_filters:
+    if not selection.groups.must_search:
         queue.selection = None
         queue.takes_plainly = reconfigure.takes_plainly(queue)
         queue.mark()

@@ -28,13 +28,13 @@ _READ = {
     "S": (r"[0-9]{1,2}", "second"),
     "f": (r"[0-9]{1,6}", "fraction"),
     "y": (r"[0-9]{2}", "short year"),
-    "s": (r"[0-9]{1,11}", "seconds"),
+    "s": (r"[0-9]{1,11}", "since 1970"),
 }
 _FORMAT_MAX = 256
 
 
 def strftime(subject: Subject, format_: Value, value: Value) -> Value:
-    """A time as a text: %Y %m %d %H %M %S %f %y %j %a %A %b %B %p %I %s %z %Z %F %T %D %R %%, each of fixed width."""
+    """A time as a text: %Y %m %d %H %M %S %f %y %j %a %A %b %B %p %I %s %z %Z %F %T %D %R %%; others are kept."""
     text, seconds = text_of(format_), number_of(value)
     if text is None or seconds is None or seconds != seconds or len(text) > _FORMAT_MAX:
         return None
@@ -111,8 +111,8 @@ def strptime(subject: Subject, value: Value, format_: Value) -> Value:
 
 def _seconds(found: dict[str, int]) -> float | None:
     fraction = found.get("fraction", 0) / 1_000_000
-    if "seconds" in found:
-        return found["seconds"] + fraction
+    if "since 1970" in found:
+        return found["since 1970"] + fraction
     short = found.get("short year")
     year = found.get("year", 1970 if short is None else short + (2000 if short < 69 else 1900))
     try:

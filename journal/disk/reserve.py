@@ -1,7 +1,7 @@
 """The reserve: a file that is deleted when the disk is full, to make room for records that free more room.
 
-serving/supervisor.py decides when it is deleted and made again; a start on a full disk deletes it, too. It has only
-zeros.
+It has only zeros. serving/supervisor.py decides when it is deleted, as does a start on a full disk. It is filled again
+when the supervisor asks for it, and whenever segment_file.py begins or deletes a segment.
 Source: docs/journal-format.md, "The crash model".
 """
 
@@ -23,7 +23,7 @@ class Reserve:
     def __init__(self, files: Files, directory: str, size: int) -> None:
         self.size = size
         self.is_full = False
-        self.is_spent = False  # released, and not filled again since
+        self.is_spent = False  # `release` was called, even if it failed, and it is not filled again since
         self._files = files
         self._path = os.path.join(directory, NAME)
         self._was_left = NAME in files.names(directory)  # by an earlier run

@@ -1,1 +1,1 @@
-"""Reading a journal: contents, live readers, replay, snapshots, checking, repair, which segments can be deleted."""
+"""Reading a journal: contents, live readers, replay, snapshots, stories of messages, checking, repair."""

@@ -1,6 +1,6 @@
 """The outcome of each delivery of a message, read from its events. A simulation (simulation.py) repeats the outcomes.
 
-A consumer holds a leased message that it does not settle until the lease ends, or until it acknowledges late.
+A consumer that does not settle a leased message holds it: until the lease ends, or until it acknowledges late.
 """
 
 from collections.abc import Iterable
@@ -9,16 +9,17 @@ from typing import NamedTuple
 ACK, REQUEUE, DISCARD, CLOSE, LOSE, HOLD, LATE = "ack", "requeue", "discard", "close", "lose", "hold", "late"
 #: Reason of a return -> act of the consumer. Other reasons, such as a delay, are REQUEUE.
 ACTS = {"closed": CLOSE, "unsubscribed": CLOSE, "lost": LOSE}
-#: Kinds of events that end a delivery, but not the message.
+#: Kinds of events with which a message returns. They end its delivery, unless only the lease has ended: then its
+#: consumer has done nothing, and may acknowledge late.
 RETURNS = ("requeued", "scheduled", "lease_ended")
 
 
 class Attempt(NamedTuple):
-    """One delivery and the consumer's act that ended it. `ms`: between the two; 0 for HOLD, which has no act.
+    """One delivery, and the act of its consumer that ended it.
 
-    LATE: the delivery ended after `ms` without an acknowledgement, which followed after `late_ms`, before another
-    delivery of the message: by a consumer that had unsubscribed, or by one whose lease had ended earlier.
-    `lsn`: of the record of the act. `number`: of the delivery, as the broker counts; 0: not known.
+    `ms`: from the delivery to the act; 0 for HOLD, which has no act. `late_ms`: for LATE, from the delivery to the
+    acknowledgement, which came after the delivery had ended and before the next one: its consumer had unsubscribed, or
+    its lease had ended. `lsn`: of the record of the act. `number`: of the delivery, as the broker counts; 0: not known.
     """
 
     ms: int = 0

@@ -30,6 +30,7 @@ def _rows_of(declaration: type) -> Table:
 
 
 def _row(key: str, kind: Kind, default: Any, help: str, *, attribute: str = "", shown: str = "") -> Row:
+    """A row that is no field of a declaration. Its `acts` is not read: settings/difference.py says when changes act."""
     return Row(attribute or key.replace("-", "_"), key, kind, default, LIVE, help, default_text=shown)
 
 
@@ -47,7 +48,8 @@ ADDRESS: Table = (
     _row("routing-type", ROUTING_TYPE, ANYCAST,
         "`multicast` makes a fanout exchange of that name and binds its queues.", shown='`"anycast"`'),
 )
-#: Queues also have attributes that are arguments of queue.declare.
+#: For the documentation only: files/toml_queues.py reads queues, also `arguments`, a table. Other attributes of
+#: queues are arguments of queue.declare.
 QUEUE: Table = (
     _row("name", NAME, REQUIRED, "Name of the queue."),
     _row("routing-type", ROUTING_TYPE, None, "`anycast` or `multicast`.", shown="the address's"),
@@ -65,6 +67,7 @@ LOGGED_TOPIC: Table = (
 DIVERT = _rows_of(Divert)
 VHOST_LIMITS = _rows_of(LimitsDeclaration)
 VHOST: Table = (_row("name", NAME, REQUIRED, "Name of the virtual host."), *VHOST_LIMITS)
+#: Of a policy files/toml_users.py finds `pattern` and `definition` missing, and reads the latter, which is a table.
 POLICY: Table = (
     _row("name", NAME, REQUIRED, "Name of the policy."),
     _row("vhost", NAME, "/", "Its virtual host."),

@@ -75,7 +75,7 @@ def host_and_port(value: object) -> str:
 
 
 def copy_rate(value: object) -> int:
-    """Octets a second; 0 is no limit. A leader waits after each MiB: with a lower rate it would wait too long."""
+    """Octets a second, at least 1 MiB; 0: no limit. A leader pauses after each MiB, below that for over a second."""
     try:
         rate = size_bytes(value)
     except ValueError:
@@ -152,7 +152,7 @@ class ClusterKeys:
         help="File with the password of `etcd-user`, on its first line.")
     min_in_sync: int = cluster_key(in_range(1, 16), 2,
         help="Nodes, the leader among them, that must have a message on disk before it is confirmed; "
-        "fewer in sync block publishers.")
+        "with fewer, publishers wait.")
     secret_file: str | None = node_key(TEXT, None,
         help="File with a secret that all nodes share and prove to each other, where there is no `[cluster.tls]`.")
     group: str | None = node_key(Kind(plain_name), None,
@@ -178,7 +178,7 @@ class ClusterKeys:
     link_backlog: int = cluster_key(Kind(size_between(MIB, INT_MAX), units=SIZE_UNITS), 64 * MIB,
         help="Octets that wait in memory for one node; if it lags further, they are read from files.")
     copy_rate: int = cluster_key(Kind(copy_rate, units=SIZE_UNITS), 100 * MIB,
-        help="Octets a second that one node gets from files, besides as many as the journal grows by meanwhile; "
+        help="Octets a second that one node gets from files, on top of those by which the journal grows meanwhile; "
         "0: no limit.")
 
 

@@ -323,7 +323,7 @@ async def test_without_a_place_for_it_there_is_none(monkeypatch: pytest.MonkeyPa
 
     with monkeypatch.context() as patch:
         patch.setattr(_run, "GLOBAL_RUN_CONTEXT", Runner)
-        assert module._attached() is None
+        assert module._attach() is None
 
 
 def test_systems_without_epoll_can_import_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import trio
 
 from ..amqp_frontend.edge.arrival import Arrival, TerminatedTls
-from ..amqp_frontend.edge.introduction import read_proxy_header, read_some, shake_hands
+from ..amqp_frontend.edge.introduction import read_proxy_header, receive_some, shake_hands
 from ..amqp_frontend.edge.proxy_protocol import is_listed
 from ..amqp_frontend.edge.tls import TlsFault, TlsTransport
 from ..amqp_frontend.options import FrontendOptions
@@ -88,7 +88,7 @@ class GateClient:
         self.first = b"" if arrival.tls is None else arrival.tls.first
         self._arrival = arrival
         self._transport = None if arrival.tls is None else arrival.tls.transport
-        self._read_some = partial(read_some, arrival.socket, trio.lowlevel.wait_readable)
+        self._read_some = partial(receive_some, arrival.socket, trio.lowlevel.wait_readable)
 
     @property
     def address(self) -> object:

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Host:
-    """The thread, and the objects in its loop: `runtime`, `clock` and `recorder` from the start of the thread on."""
+    """The thread, and the objects in its loop: `runtime`, `clock`, `recorder`, which are set when the thread starts."""
 
     def __init__(self, options: RuntimeOptions) -> None:
         self.options = options
@@ -48,7 +48,10 @@ class Host:
         return self.thread.submit(look).result()
 
     def ask_until(self, function: Callable[[], T], is_enough: Callable[[T], bool], within_s: float) -> T:
-        """`ask` again after each activity, until `is_enough` accepts the answer or these real seconds have passed."""
+        """`ask` again after each activity, until `is_enough` accepts the answer or these real seconds have passed.
+
+        Returns: the last answer. Raises: WouldBlockTheLoop, whose text names the public callers.
+        """
 
         async def look() -> T:
             await self.runtime.catch_up()
