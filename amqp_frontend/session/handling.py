@@ -54,7 +54,8 @@ def handle_bytes(session: AmqpSession, data: bytes) -> Step:
     """
     turn = ConnectionTurn(session.broker)
     session.broker.begin_turn(turn)
-    session.heartbeat.has_received = True  # without octets, too: it handles what the peer sent before
+    # Also without octets: the call handles what the peer sent before.
+    session.heartbeat.has_received = True
     session.connection.receive_bytes(data)
     backlog = session.backlog
     backlog.parking.has_unread = False
