@@ -7,7 +7,6 @@ Source: ruling 21; interfaces page, [journal].
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 
 import trio
 
@@ -187,14 +186,20 @@ class Supervisor:
         """
         token = trio.lowlevel.current_trio_token()
 
-        def call_soon(function: Callable[..., object], *arguments: object) -> None:
+        def report_through_trio() -> None:
             try:
-                token.run_sync_soon(function, *arguments, idempotent=True)
+                token.run_sync_soon(self.release_awaiting, idempotent=True)
             except trio.RunFinishedError:
                 pass
 
-        request = request_report or partial(call_soon, self.release_awaiting)
-        self.journal.set_callbacks(lambda lsn: request(), partial(call_soon, self._failed))
+        def failed(error: JournalError) -> None:
+            try:
+                token.run_sync_soon(self._failed, error)
+            except trio.RunFinishedError:
+                pass
+
+        request = request_report or report_through_trio
+        self.journal.set_callbacks(lambda lsn: request(), failed)
         if self.journal.failure is not None:  # before the callbacks were set
             self._failed(self.journal.failure)
         while True:
