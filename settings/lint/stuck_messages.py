@@ -117,8 +117,7 @@ def _expiry_circles(one: Entry, repository: SettingsRepository) -> Iterator[str]
 
 
 def _dead_letter_circles(one: Entry, repository: SettingsRepository) -> Iterator[str]:
-    """Circles of dead-letter addresses. A queue that is its own dead-letter address keeps its messages; a longer circle
-    drops them.
+    """Circles of dead-letter addresses: a message that always fails stays in them.
 
     Only matches without wildcards are checked: `#` with a dead-letter address always matches that address as well.
     """
@@ -136,7 +135,7 @@ def _dead_letter_circles(one: Entry, repository: SettingsRepository) -> Iterator
             yield f"{one.origin_of('dead_letter_address')}: dead-letter-address: " + (
                 f"a message that always fails never leaves {shown(first)}, which is its own dead-letter address"
                 if len(chain) == 1
-                else f"messages that always fail go round in a circle, {way}, and are dropped at its end"
+                else f"messages that always fail go round in a circle, {way}, as long as clients take them"
             )
             return
         if following in chain:
