@@ -51,7 +51,7 @@ CONSTANT: dict[str, dict[str, set[str]]] = {
             "log_files",  # the log goes to standard error
         },
         "overview.py": {
-            *("path", "product_name", "release_series_support_status", "enable_queue_totals", "enabled"),
+            *("path", "product_name", "release_series_support_status", "enabled"),
             *("socket_opts", "backlog", "nodelay", "global", "basic", "detailed"),
             *("direct", "fanout", "topic", "headers"),  # texts about exchanges
         },

@@ -351,7 +351,7 @@ def test_the_commands_know_the_record() -> None:
     desk.journal.turns.append(Record(IDS_SEEN, arg=1, heap=b"\1\0\7\0cut short"))
     desk.settle()
     (fault,) = verify(PATH, desk.files).faults[:1]
-    assert "ids_seen" in fault.what
+    assert "ids seen" in fault.what
 
 
 def test_the_layout_of_the_heap() -> None:

@@ -127,7 +127,8 @@ class FakeBroker:
         self.virtual_hosts = {"/": SimpleNamespace(name="/", queues=self.queues)}
         durability = SimpleNamespace(takes_nothing=False, is_lost=False, is_behind=False, has_failed=False)
         activity = SimpleNamespace(octets_in=0, octets_out=0, reads=0, writes=0)
-        self.context = SimpleNamespace(storage=SimpleNamespace(durability=durability), listeners=[], activity=activity)
+        storage = SimpleNamespace(durability=durability)
+        self.context = SimpleNamespace(storage=storage, listeners=[], activity=activity, is_stopping=False)
         self.connections: list[Any] = []
         self.counted = SimpleNamespace(
             queues=0, ready=0, scheduled=0, unacked=0, counters={"published": 0, "unroutable": 0}

@@ -100,6 +100,7 @@ class Leases(Book):
         self._known: dict[bytes, str | None] = {}
         self._number = 0  # of the event
         self._looked_ns = 0
+        self._broker: Broker | None = None
 
     def handlers(self) -> Handlers:
         return {
@@ -114,6 +115,7 @@ class Leases(Book):
 
     def attach(self, broker: Broker) -> None:
         """Leases and counts ended with the life before; what was out is ready."""
+        self._broker = broker
         self._shelves.clear()
         self._moved.clear()
         self._products.clear()
@@ -344,7 +346,8 @@ class Leases(Book):
                     break
                 if shelf.since[older[1]] < number:
                     raise Broken(f"{name}: {entry[1]} was leased, and {older[1]} is still there ({filter_ or 'any'})")
-        for id_ in shelf.back:
+        is_stopping = self._broker is not None and self._broker.context.is_stopping  # nothing dies of its attempts then
+        for id_ in () if is_stopping else shelf.back:
             if id_ in shelf.since and (
                 0 < rules.get("max_deliveries", 0) <= shelf.deliveries[id_]
                 or 0 < rules.get("max_cancels", 0) <= shelf.cancels[id_]
