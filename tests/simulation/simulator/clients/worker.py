@@ -82,10 +82,10 @@ class Worker(Channel):
         self._consumers += 1
         tag = f"worker-{self.client.number}-{self._consumers}"
         arguments: dict[str, Any] = dict(arguments_of(self._selector))
-        if (priority := self.options.get("priority")) is not None:
-            arguments["x-priority"] = ("I", priority)
-        if self.queue.features.get("stream"):
+        if self.queue.features.get("stream"):  # which refuses priorities
             arguments["x-stream-offset"] = self.chance.choice(("first", "last", "next", ("l", 5)))
+        elif (priority := self.options.get("priority")) is not None:
+            arguments["x-priority"] = ("I", priority)
         self.ask(
             "basic.consume", "basic.consume-ok", self._consuming,
             queue=self._called, consumer_tag=tag, no_ack=self.no_ack, arguments=arguments,
