@@ -3,10 +3,7 @@
 Source: ruling 21; docs/architecture.md, "The path of a message".
 """
 
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from .queues.queue import Queue
+from typing import Protocol
 
 #: The sync LSN while the journal takes no records: it is reached when the whole state is recorded again.
 UNTIL_CAUGHT_UP = 1 << 62
@@ -36,7 +33,7 @@ class Durability(Protocol):
     def sync_lsn_of_objects(self) -> int:
         """The LSN after the last change of queues, exchanges or bindings by any client; 0 as in `sync_lsn_of_all`."""
 
-    def recall(self, queue: "Queue", id_: int, location: int, size: int) -> None:
+    def recall(self, vhost: str, queue: str, id_: int, location: int, size: int) -> None:
         """Announce that an old message comes into this queue next. `location`: that of its content in the journal.
 
         `size`: octets of its body.

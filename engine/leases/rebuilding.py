@@ -130,7 +130,7 @@ def _add(leases: Leases, one: LoggedMessage) -> None:
         message.expires_ns = max(1, due_after(broker.clock, max(left_ms, 0)))
     durability = broker.storage.durability
     if durability is not None:
-        durability.recall(queue, message.id, one.location, message.body_octets)
+        durability.recall(queue.vhost_name, queue.name, message.id, one.location, message.body_octets)
     owner = 0
     if leases.owners is not None:
         owner = leases.owners.add_from_log(message.id)

@@ -178,11 +178,11 @@ class MessageRecorder:
         if event.cause is not None:
             self.published(event)
 
-    def recall(self, queue: Queue, id_: int, location: int, size: int) -> None:
+    def recall(self, vhost: str, queue: str, id_: int, location: int, size: int) -> None:
         """See the engine's `Durability`."""
         lsn = self.contents.recall(id_, location)
         if id_ in self.late:  # the event that follows counts it for this queue
-            self.late[id_].add((queue.vhost_name, queue.name))
+            self.late[id_].add((vhost, queue))
         self._runs.clear()
         self._runs.append(PublishedRun(id_, id_ + 1, lsn, (size,)))
 

@@ -28,7 +28,6 @@ from ...engine import (
     ParameterEvent,
     PolicyEvent,
     PublishedEvent,
-    Queue,
     QueueEvent,
     RequeuedEvent,
     ScheduledEvent,
@@ -181,8 +180,8 @@ class Recorder:
         self._on(PublishedEvent, self.messages.published_while_low if is_low else self.messages.published)
         self.is_low = is_low
 
-    def recall(self, queue: Queue, id_: int, location: int, size: int) -> None:
-        self.messages.recall(queue, id_, location, size)
+    def recall(self, vhost: str, queue: str, id_: int, location: int, size: int) -> None:
+        self.messages.recall(vhost, queue, id_, location, size)
 
     def keep_id(self, vhost: str, address: str, id_: str, first_id: int, size: int) -> bool:
         is_recorded = self.messages.contents.last_id >= first_id
